@@ -24,8 +24,9 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import ExactPolytope, cone_rays, rebuild, volume
 from hardmax.cells.engines.line.engine import exact_end
 from hardmax.cells.engines.plane.polygons import in_order
+from hardmax.cells.engines.space.engine import Solids
 from hardmax.cells.enumeration import CellBatch, ExactFollower, check_maps, joined_numbers, no_cells
-from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.polytopes import Batch, Polytopes
 from hardmax.cells.prefixes import needed_choices
 from hardmax.cells.storage import save_cells
 from hardmax.cells.verify.verification import verify
@@ -56,7 +57,7 @@ class CellComplex:
         labels: NDArray[Any],
         maps: FloatArray,
         map_error: FloatArray | None,
-        pieces: Polytopes | Sequence[Polytopes],
+        pieces: Batch | Sequence[Batch],
         is_complete: bool = True,
         n_settled: int = 0,
     ) -> None:
@@ -68,17 +69,19 @@ class CellComplex:
         self.map_error = None if map_error is None else frozen(map_error)
         self.is_complete = is_complete
         self.n_settled = n_settled
-        self._parts = [pieces] if isinstance(pieces, Polytopes) else list(pieces)
+        self._parts = [pieces] if isinstance(pieces, Batch) else list(pieces)
 
     @cached_property
     def pieces(self) -> Polytopes:
         """The cells' polytopes; the parts they were found in are joined, and polygons ordered, when first asked for."""
         joined = self._parts[0] if len(self._parts) == 1 else type(self._parts[0]).join(self._parts)
-        if self.dim == 2 and joined.incidence is not None:
-            joined = in_order(joined, None if self.exactness is Exactness.ESTIMATED else self._inward)
+        pieces = joined.plain()
+        if self.dim == 2 and pieces.incidence is not None:
+            errors = joined.errors if isinstance(joined, Solids) else None
+            pieces = in_order(pieces, errors, None if self.exactness is Exactness.ESTIMATED else self._inward)
         self._parts = []
-        freeze_fields(joined)
-        return joined
+        freeze_fields(pieces)
+        return pieces
 
     # --- counts -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import pairwise
 from math import comb, prod
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.contract import Engine, in_range, inward_row, new_range
 from hardmax.cells.interrupts import interruptible, poll
-from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
+from hardmax.cells.polytopes import ROOT_BIT, Batch, Cut, Polytopes, split_wall
 from hardmax.errors import PrecisionError
 from hardmax.exact.rationals import float_array, rational
 from hardmax.exact.rounding import UNDERFLOW, relative_error
@@ -42,7 +43,7 @@ _Result = TypeVar("_Result")
 _Step = Callable[["Chunk"], tuple[list["Chunk"], _Result | None]]
 
 #: Coefficients held at once by one chunk, and children cut before the next chunk is opened.
-_CHUNK_NUMBERS = 1 << 21
+_CHUNK_NUMBERS = 1 << 19
 _MOST_CHILDREN = 1 << 16
 #: With a limit on their number: pieces a chunk at least, and children that one piece may have before its stage is cut
 #: in parts, so that the first finished cells do not wait for all others to be begun.
@@ -57,8 +58,10 @@ _FEWEST_CORNERS = 1 << 16
 _WORTH_A_THREAD = 3e-4
 _USUAL_PACE = 1e-5
 _FEWEST_SHARED = 4
-#: Choices of a stage from which on threads share it although there are few pieces.
+#: Choices of a stage from which on threads share it although there are few pieces; and those that are made at first,
+#: in a plane and above, so that a piece becomes some twenty.
 _FEWEST_CHOICES = 10
+_FIRST_CHOICES = (8, 5)
 #: Parts that others take from a chunk's end are numbered from here on, behind all parts that its owner makes.
 _PARTS_OF_OTHERS = 1 << 40
 #: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
@@ -79,7 +82,7 @@ class CellBatch:
     labels: NDArray[Any]
     maps: NDArray[np.float64]
     map_error: NDArray[np.float64] | None
-    pieces: Polytopes
+    pieces: Batch
     share: float = 0.0  # of the whole search: pieces found together count alike
 
     def __len__(self) -> int:
@@ -119,6 +122,12 @@ def _in_a_row(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
+def _even_parts(n: int, most: int) -> list[tuple[int, int]]:
+    """First and end of parts of n things that are alike long, at most so many each."""
+    n_parts = -(-n // most)
+    return list(pairwise(part * n // n_parts for part in range(n_parts + 1))) if n else []
+
+
 def check_maps(maps: NDArray[np.float64]) -> None:
     """Refuse maps beyond the largest float."""
     if not np.isfinite(maps).all():
@@ -146,7 +155,7 @@ class Chunk:
     state: SliceState
     parents: IntArray | None  # None: the state is the pieces' own
     labels: NDArray[Any]  # complete labels, filled up to the stage
-    pieces: Polytopes
+    pieces: Batch
     n_decided: int = 0  # choices of the stage already cut, where a stage is cut in parts
     stage_labels: NDArray[Any] | None = None  # what the pieces chose in the stage just cut, if at hand
     share: float = 1.0  # of the whole search
@@ -610,8 +619,7 @@ class Enumeration:
         n_done = end if cut.n_done < 0 else cut.n_done
         done = chunk.share * n_done / len(chunk)
         step = self._batch if stage.is_last else min(self._chunk, self._room_for(pieces, _CORNERS_AT_ONCE))
-        for first in range(0, len(parents), step):
-            last = min(first + step, len(parents))
+        for first, last in _even_parts(len(parents), step):
             path = (*chunk.path, len(following))
             state, ancestors = chunk.state, parents[first:last]
             labels, taken = complete[first:last], pieces.take(first, last)
@@ -644,15 +652,15 @@ class Enumeration:
             return end
         if stage.has_twins or not self.engine.is_shared:
             return end
-        return min(end, chunk.n_decided + max(8, chunk.n_decided))
+        return min(end, chunk.n_decided + max(_FIRST_CHOICES[self.engine.dim > 2], chunk.n_decided))
 
-    def _room_for(self, pieces: Polytopes, corners: int = _MOST_CORNERS) -> int:
+    def _room_for(self, pieces: Batch, corners: int = _MOST_CORNERS) -> int:
         """How many pieces like these may be held at once for their corners."""
         if self.engine.dim < 3:
             return _MOST_CHILDREN
-        return max(1, min(corners, self._most_corners) * len(pieces) // max(1, len(pieces.vertices)))
+        return max(1, min(corners, self._most_corners) * len(pieces) // max(1, int(pieces.vertex_start[-1])))
 
-    def part_end(self, stage: Stage, first: int, pieces: Polytopes) -> int:
+    def part_end(self, stage: Stage, first: int, pieces: Batch) -> int:
         """Up to which choice a stage is cut from ``first`` on, lest one piece has more children than are wanted.
 
         n hyperplanes cut a piece of dimension d into at most C(n, 0) + ... + C(n, d) parts.
@@ -669,11 +677,11 @@ class Enumeration:
             n += 1
         return first + max(1, int(np.searchsorted(walls, n, side="right")))
 
-    def _with_settled(self, chunk: Chunk, cut: Cut, stage: Stage) -> tuple[IntArray, NDArray[Any], Polytopes]:
+    def _with_settled(self, chunk: Chunk, cut: Cut, stage: Stage) -> tuple[IntArray, NDArray[Any], Batch]:
         """All children, in the order of their parents whichever of these were in doubt: parents, labels, pieces."""
         if not len(cut.doubtful):
             return cut.parents, cut.labels, cut.pieces
-        parts: list[Polytopes] = []
+        parts: list[Batch] = []
         parent_parts, label_parts, done = [], [], 0
         for index in np.sort(cut.doubtful):
             end = int(np.searchsorted(cut.parents, index))
@@ -691,7 +699,7 @@ class Enumeration:
             joined,
         )
 
-    def _settled(self, chunk: Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Polytopes]:
+    def _settled(self, chunk: Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Batch]:
         label = chunk.labels[index]
         with self._settling:
             self.n_settled += self.certified
@@ -708,8 +716,7 @@ class Enumeration:
         """The cells of pieces whose choices are all made; their maps are computed for a chunk at a time."""
         parts, terms = [chunk], self._domain.dim + 1
         if chunk.parents is not None and len(chunk) > self._chunk:
-            firsts = range(0, len(chunk), self._chunk)
-            parts = [chunk.part(first, min(first + self._chunk, len(chunk)), 0) for first in firsts]
+            parts = [chunk.part(first, last, 0) for first, last in _even_parts(len(chunk), self._chunk)]
         outputs = [self.program.output(self._opened(part).state) for part in parts]
         maps = _in_a_row([output.coefficients for output in outputs])
         errors = [output.bounds.error for output in outputs if output.bounds is not None]

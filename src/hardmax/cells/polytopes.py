@@ -15,8 +15,9 @@ cut inside a box of half-width M, never replaced by a large number.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,8 +33,64 @@ _RIVAL_BITS = 24
 ROOT_BIT = 1 << 23
 
 
+class Batch(ABC):
+    """Convex polytopes in a row, whatever is kept of their corners: what engines hand back, and are handed again."""
+
+    dim: int
+    vertex_start: IntArray
+    facet_start: IntArray
+    walls: IntArray
+    incidence: NDArray[np.uint64] | None
+
+    #: What there is a row of for each vertex, and for each facet; and what is there for all polytopes together.
+    of_vertices: ClassVar[tuple[str, ...]]
+    of_facets: ClassVar[tuple[str, ...]]
+    of_all: ClassVar[tuple[str, ...]] = ()
+
+    def __len__(self) -> int:
+        return len(self.vertex_start) - 1
+
+    @property
+    @abstractmethod
+    def is_unbounded(self) -> bool:
+        """Whether corners may lie at infinity."""
+
+    def take(self, first: int, last: int) -> Self:
+        """Polytopes first to last - 1."""
+        if (first, last) == (0, len(self)):
+            return self
+        parts: dict[str, Any] = {name: getattr(self, name) for name in self.of_all}
+        for start, names in (("vertex_start", self.of_vertices), ("facet_start", self.of_facets)):
+            starts = getattr(self, start)[first : last + 1]
+            begin, end = int(starts[0]), int(starts[-1])
+            parts[start] = starts - begin
+            for name in names:
+                array = getattr(self, name)
+                parts[name] = None if array is None else array[begin:end]
+        return type(self)(self.dim, **parts)  # type: ignore[call-arg]
+
+    @staticmethod
+    @abstractmethod
+    def join(batches: Sequence[Batch]) -> Batch:
+        """Several batches of one kind as one, in order."""
+
+    @abstractmethod
+    def plain(self) -> Polytopes:
+        """The same with each polytope's own corners."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that it holds, by name."""
+        held = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
+
+    @classmethod
+    def of_arrays(cls, dim: int, arrays: dict[str, NDArray[Any]]) -> Self:
+        """The batch whose ``arrays`` these are."""
+        return cls(dim, **arrays)  # type: ignore[call-arg]
+
+
 @dataclass(eq=False)
-class Polytopes:
+class Polytopes(Batch):
     """A batch of convex full-dimensional polytopes."""
 
     dim: int
@@ -45,41 +102,29 @@ class Polytopes:
     directions: FloatArray | None = None  # (n_vertices, dim), unbounded domains only
     incidence: NDArray[np.uint64] | None = None  # (n_vertices, words), dim >= 3 only
 
-    #: What there is a row of for each vertex, and for each facet.
     of_vertices: ClassVar[tuple[str, ...]] = ("vertices", "error", "directions", "incidence")
     of_facets: ClassVar[tuple[str, ...]] = ("walls",)
 
-    def __len__(self) -> int:
-        return len(self.vertex_start) - 1
-
-    def take(self, first: int, last: int) -> Self:
-        """Polytopes first to last - 1."""
-        if (first, last) == (0, len(self)):
-            return self
-        parts: dict[str, Any] = {}
-        for start, names in (("vertex_start", self.of_vertices), ("facet_start", self.of_facets)):
-            starts = getattr(self, start)[first : last + 1]
-            begin, end = int(starts[0]), int(starts[-1])
-            parts[start] = starts - begin
-            for name in names:
-                array = getattr(self, name)
-                parts[name] = None if array is None else array[begin:end]
-        return type(self)(self.dim, **parts)
+    @property
+    def is_unbounded(self) -> bool:
+        return self.directions is not None
 
     @staticmethod
-    def join(batches: Sequence[Polytopes]) -> Polytopes:
-        """Several batches as one, in order."""
-        first = batches[0]
+    def join(batches: Sequence[Batch]) -> Polytopes:
+        plain = [batch.plain() for batch in batches]
         return Polytopes(
-            first.dim,
-            joined_starts([batch.vertex_start for batch in batches]),
-            np.concatenate([batch.vertices for batch in batches]),
-            joined_starts([batch.facet_start for batch in batches]),
-            np.concatenate([batch.walls for batch in batches]),
-            _joined([batch.error for batch in batches]),
-            _joined([batch.directions for batch in batches]),
-            joined_bits([batch.incidence for batch in batches]),
+            plain[0].dim,
+            joined_starts([batch.vertex_start for batch in plain]),
+            np.concatenate([batch.vertices for batch in plain]),
+            joined_starts([batch.facet_start for batch in plain]),
+            np.concatenate([batch.walls for batch in plain]),
+            _joined([batch.error for batch in plain]),
+            _joined([batch.directions for batch in plain]),
+            joined_bits([batch.incidence for batch in plain]),
         )
+
+    def plain(self) -> Polytopes:
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +140,7 @@ class Cut:
 
     parents: IntArray
     labels: NDArray[Any]
-    pieces: Polytopes
+    pieces: Batch
     doubtful: IntArray
     n_done: int = -1
 

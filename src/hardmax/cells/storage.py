@@ -174,7 +174,7 @@ def _domain_array(array: Array) -> Array:
 
 def cell_arrays(cells: Any) -> Arrays:
     """The arrays of a complex, or of a batch of cells (labels, maps, map_error, pieces)."""
-    pieces = cells.pieces
+    pieces = cells.pieces.plain()
     arrays = {"labels": cells.labels, "maps": cells.maps, "map_error": cells.map_error}
     arrays |= {name: getattr(pieces, name) for name in KINDS if name not in arrays}
     return {name: np.asarray(array) for name, array in arrays.items() if array is not None}

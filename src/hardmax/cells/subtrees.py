@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.engines.contract import Engine
 from hardmax.cells.enumeration import Chunk, Enumeration
-from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.polytopes import Batch
 from hardmax.errors import FileFormatError
 from hardmax.exactness import FloatArray
 from hardmax.networks.slices.coefficients import SliceState
@@ -40,7 +40,7 @@ class Pieces:
     stage: int
     n_decided: int
     labels: NDArray[Any]
-    polytopes: Polytopes
+    polytopes: Batch
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -70,10 +70,7 @@ class Subtree:
             found[f"{k}.path"] = np.array(batch.path, dtype=np.int64)
             found[f"{k}.at"] = np.array([batch.stage, batch.n_decided])
             found[f"{k}.labels"] = batch.labels
-            for entry in fields(batch.polytopes):
-                value = getattr(batch.polytopes, entry.name)
-                if isinstance(value, np.ndarray):
-                    found[f"{k}.{entry.name}"] = value
+            found |= {f"{k}.{name}": array for name, array in batch.polytopes.arrays().items()}
         return found
 
     @classmethod
@@ -85,7 +82,7 @@ class Subtree:
             while (prefix := f"{len(batches)}.") + "at" in arrays:
                 own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
                 (stage, n_decided), path = own.pop("at").tolist(), tuple(own.pop("path").tolist())
-                batches.append(Pieces(path, stage, n_decided, own.pop("labels"), kind(engine.dim, **own)))
+                batches.append(Pieces(path, stage, n_decided, own.pop("labels"), kind.of_arrays(engine.dim, own)))
             return cls(tuple(batches), float(arrays["estimate"][0]))
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"a part of the tree of cells is damaged ({type(error).__name__}: {error})") from None

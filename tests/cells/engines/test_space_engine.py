@@ -330,7 +330,8 @@ def test_stopping_early_and_going_on_gives_the_same_children(limit: int) -> None
     whole = engine.cut(first.pieces, guards, stage)
     n_children, doubtful, _ = engine.count(first.pieces, guards, stage)
     assert n_children == len(whole.parents) and len(doubtful) == 0
-    done, labels, parents = 0, [], []
+    assert isinstance(whole.pieces, Solids)
+    done, labels, parents, pieces = 0, [], [], []
     while done < len(first.pieces):
         assert guards.error is not None
         rest = Guards(guards.coefficients[done:], guards.error[done:])
@@ -338,11 +339,59 @@ def test_stopping_early_and_going_on_gives_the_same_children(limit: int) -> None
         assert part.n_done > 0
         labels.append(part.labels)
         parents.append(part.parents + done)
+        pieces.append(part.pieces)
         done += part.n_done
     assert (np.concatenate(labels) == whole.labels).all() and (np.concatenate(parents) == whole.parents).all()
-    joined = Solids.join([whole.pieces.take(k, k + 1) for k in range(len(whole.pieces))])
-    for field in ("corners", "lines", "walls", "vertex_start", "facet_start", "incidence"):
-        assert (getattr(joined, field) == getattr(whole.pieces, field)).all(), field
+    for parts in ([whole.pieces.take(k, k + 1) for k in range(len(whole.pieces))], pieces):
+        joined = Solids.join(parts)
+        for field in ("lines", "walls", "vertex_start", "facet_start", "incidence"):
+            assert (getattr(joined, field) == getattr(whole.pieces, field)).all(), field
+        near = np.abs(joined.vertices - whole.pieces.vertices).max(axis=1)
+        assert (near <= joined.error + whole.pieces.error).all()
+        assert len(joined.corners) == sum({id(part.corners): len(part.corners) for part in parts}.values())
+
+
+@pytest.mark.parametrize("domain", [Box([-1.0] * 3, [1.0] * 3), Space(3)], ids=["box", "space"])
+def test_pieces_hold_hardly_a_corner_twice_and_no_room_that_is_not_used(domain: Domain) -> None:
+    net = hm.Network(_generic([3, 8, 8], 0), 3)
+    cells, engine = hm.enumerate_cells(net, domain), SpaceEngine(domain, certified=True)
+    engine.only_relus = True
+    program = program_of(net, domain, Arithmetic.BOUNDED)
+    start = program.begin()
+    first = engine.cut(engine.root(), program.guards(start), program.stages[0])
+    last = engine.cut(
+        first.pieces, program.guards(program.advance(start, first.parents, first.labels)), program.stages[1]
+    )
+    for cut in (first, last):
+        assert isinstance(cut.pieces, Solids)
+        both = [cut.pieces.vertices] if domain.is_bounded else [cut.pieces.vertices, cut.pieces.directions]
+        n_points = len(np.unique(np.round(np.hstack(both), 9), axis=0))
+        assert n_points <= len(cut.pieces.corners) <= 1.05 * n_points < len(both[0]) / 3
+        assert all(array.base is None for array in (cut.parents, cut.labels, *cut.pieces.arrays().values()))
+    assert len(last.pieces) == cells.n_cells
+
+
+def test_pieces_written_before_they_shared_corners_are_cut_as_they_were() -> None:
+    """Folders of runs hold pieces: earlier versions wrote a corner for each vertex, and no column for steady ones."""
+    net = hm.Network(_generic([3, 6, 6, 1], 1), 3)
+    for domain in (Box([-1.0] * 3, [1.0] * 3), Space(3)):
+        program, engine = program_of(net, domain, Arithmetic.BOUNDED), SpaceEngine(domain, certified=True)
+        start = program.begin()
+        first = engine.cut(engine.root(), program.guards(start), program.stages[0])
+        pieces = first.pieces
+        assert isinstance(pieces, Solids)
+        old = {
+            **vars(pieces.plain()),
+            "lines": pieces.lines,
+            "corners": pieces.corners[pieces.numbers][:, : 8 if pieces.is_unbounded else 4],
+        }
+        arrays = {name: array for name, array in old.items() if isinstance(array, np.ndarray)}
+        again = Solids.of_arrays(3, arrays)
+        compact = Solids.of_arrays(3, pieces.take(3, 9).arrays())
+        assert len(compact.corners) < len(pieces.corners) and (compact.vertices == pieces.take(3, 9).vertices).all()
+        guards = program.guards(program.advance(start, first.parents, first.labels))
+        whole, found = (engine.cut(some, guards, program.stages[1]) for some in (pieces, again))
+        assert (whole.labels == found.labels).all() and (whole.parents == found.parents).all()
 
 
 def test_a_line_is_refused() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.polytopes import Cut, Polytopes, split_wall
+from hardmax.cells.polytopes import Batch, Cut, split_wall
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
 from hardmax.networks.slices.coefficients import Guards, padded
 from hardmax.networks.slices.stages import Stage
+
+_Arrays = TypeVar("_Arrays", bound=tuple[Any, ...])
 
 #: Gives the exact function (c, a) that vanishes on a wall of a piece and is positive inside.
 WallRow = Callable[[int], ObjectArray]
@@ -28,12 +30,12 @@ class Engine(Protocol):
     only_relus: bool  # whether no stage has an argmax: smaller kernels are compiled then
     is_shared: bool  # whether threads may share a stage: its pieces, and the choices of a wide one
 
-    def root(self) -> Polytopes:
+    def root(self) -> Batch:
         """The whole domain as one piece."""
         ...
 
     def cut(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = ..., waiting: IntArray | None = None
+        self, pieces: Batch, guards: Guards, stage: Stage, limit: int = ..., waiting: IntArray | None = None
     ) -> Cut:
         """The children of pieces, in the order of their parents; at most about ``limit`` of them.
 
@@ -42,7 +44,7 @@ class Engine(Protocol):
         ...
 
     def count(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray | None = None
+        self, pieces: Batch, guards: Guards, stage: Stage, waiting: IntArray | None = None
     ) -> tuple[int, IntArray, int]:
         """How many children ``cut`` would give, without making them, the pieces that are doubtful, and how many are
         done: all but those that other threads took.
@@ -50,8 +52,8 @@ class Engine(Protocol):
         ...
 
     def settle(
-        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
-    ) -> tuple[NDArray[Any], Polytopes]:
+        self, pieces: Batch, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
+    ) -> tuple[NDArray[Any], Batch]:
         """Labels and children of one piece, decided in rationals from its guards ``rows`` and walls ``wall_row``."""
         ...
 
@@ -60,14 +62,14 @@ class BatchEngine:
     """An engine whose kernel cuts and counts in the same way: ``_run`` says what came of a batch, and of how many."""
 
     def cut(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62, waiting: IntArray | None = None
+        self, pieces: Batch, guards: Guards, stage: Stage, limit: int = 1 << 62, waiting: IntArray | None = None
     ) -> Cut:
         """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
         shared = new_range(len(pieces)) if waiting is None else waiting
         return self._run(pieces, guards, stage, shared, (limit, False))[0]
 
     def count(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray | None = None
+        self, pieces: Batch, guards: Guards, stage: Stage, waiting: IntArray | None = None
     ) -> tuple[int, IntArray, int]:
         """How many children the pieces have together, which are doubtful (not counted), and how many are done."""
         shared = new_range(len(pieces)) if waiting is None else waiting
@@ -75,7 +77,7 @@ class BatchEngine:
         return n_children, result.doubtful, result.n_done
 
     def _run(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
+        self, pieces: Batch, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
     ) -> tuple[Cut, int]:
         """The children, and how many; ``wanted``: how many about, and whether they are only counted."""
         raise NotImplementedError
@@ -92,6 +94,16 @@ def in_range(waiting: IntArray) -> tuple[int, int]:
     """The first piece of a range that was not taken, and the end."""
     first, last = divmod(int(waiting[0]), 1 << 32)
     return first, last
+
+
+def shrunk(arrays: _Arrays, sizes: Sequence[int]) -> _Arrays:
+    """The arrays with so many rows each; room that was not needed is given back, and there for the next call.
+
+    Views of a larger block would hold on to all of it as long as there are cells.
+    """
+    for array, size in zip(arrays, sizes, strict=True):
+        array.resize((size, *array.shape[1:]), refcheck=False)
+    return arrays
 
 
 def guard_arrays(guards: Guards, terms: int) -> tuple[FloatArray, FloatArray]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.engines.exact._cutting import Piece, Point, Vertex, choices_of
-from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.polytopes import Batch, Polytopes
 from hardmax.errors import CertificateError, EmptyError, ParameterError, PrecisionError
 from hardmax.exact.elimination import Echelon
 from hardmax.exact.integers import determinant, integer_row, primitive, reduced
@@ -121,7 +121,7 @@ def split_by_rows(polytope: ExactPolytope, rows: Sequence[Any]) -> list[tuple[tu
 # --- to and from floats ----------------------------------------------------------------------------
 
 
-def rebuild(pieces: Polytopes, index: int, wall_row: Callable[[int], ObjectArray]) -> ExactPolytope:
+def rebuild(pieces: Batch, index: int, wall_row: Callable[[int], ObjectArray]) -> ExactPolytope:
     """Piece ``index`` of a batch of floats, its vertices recomputed from the walls they lie on.
 
     ``wall_row(number)`` gives the exact coefficients (c, a) of a function that vanishes on that wall.
@@ -130,7 +130,7 @@ def rebuild(pieces: Polytopes, index: int, wall_row: Callable[[int], ObjectArray
     Exactness: exact, provided the piece's combinatorics are right; a wall that misses a vertex it is
     said to hold raises ``CertificateError``.
     """
-    dim, is_unbounded = pieces.dim, pieces.directions is not None
+    dim, is_unbounded = pieces.dim, pieces.is_unbounded
     walls = [int(wall) for wall in pieces.walls[pieces.facet_start[index] : pieces.facet_start[index + 1]]]
     incidence = incidence_masks(pieces, index)
     equations: list[tuple[int, ...]] = []
@@ -205,7 +205,7 @@ def incidence_words(polytopes: Sequence[ExactPolytope]) -> NDArray[np.uint64]:
     return np.array(bits, dtype=np.uint64)
 
 
-def incidence_masks(pieces: Polytopes, index: int) -> list[int]:
+def incidence_masks(pieces: Batch, index: int) -> list[int]:
     """For each vertex of a piece the facets it lies on, as the bits of an integer."""
     first, last = int(pieces.vertex_start[index]), int(pieces.vertex_start[index + 1])
     n = last - first

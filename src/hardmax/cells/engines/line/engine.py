@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.contract import WallRow, guard_arrays
 from hardmax.cells.engines.line.envelope import envelope
-from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
+from hardmax.cells.polytopes import ROOT_BIT, Batch, Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
 from hardmax.exact.rationals import rational
@@ -76,7 +76,7 @@ class LineEngine:
         return self._intervals(np.array([[float(low[0]), 1.0, 0.0, float(high[0]), 1.0, 0.0]]), walls)
 
     def cut(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62, waiting: IntArray | None = None
+        self, pieces: Batch, guards: Guards, stage: Stage, limit: int = 1 << 62, waiting: IntArray | None = None
     ) -> Cut:
         """The children of a batch of intervals, from low to high; stops after about ``limit`` of them."""
         from hardmax.cells.engines.line._kernels import build_children
@@ -102,19 +102,20 @@ class LineEngine:
         return Cut(parents, child_labels, children, np.flatnonzero(counts < 0), n_done)
 
     def count(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray | None = None
+        self, pieces: Batch, guards: Guards, stage: Stage, waiting: IntArray | None = None
     ) -> tuple[int, IntArray, int]:
         """How many children the intervals have together, which are doubtful (not counted), and that all are done."""
         counts = self._breakpoints(pieces, guards, stage, 1 << 62)[2]
         return int(np.maximum(counts + 1, 0).sum()), np.flatnonzero(counts < 0), len(counts)
 
     def _breakpoints(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int
+        self, pieces: Batch, guards: Guards, stage: Stage, limit: int
     ) -> tuple[FloatArray, NDArray[Any], IntArray, FloatArray, IntArray]:
         """Ends, first labels and numbers of breakpoints of the pieces done, and their events."""
         from hardmax.cells.engines.line._kernels import find_breakpoints
 
         certified = self.certified and guards.error is not None
+        assert isinstance(pieces, Polytopes)
         rows, ends = guard_arrays(guards, 3), _ends(pieces)
         labels = np.empty((len(ends), stage.n_choices), dtype=stage.label_dtype)
         counts = np.zeros(len(ends), dtype=np.int64)
@@ -143,7 +144,7 @@ class LineEngine:
         return ends[:position], labels[:position], counts[:position], joined[0], joined[1]
 
     def settle(
-        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
+        self, pieces: Batch, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
     ) -> tuple[NDArray[Any], Polytopes]:
         """The children of one doubtful interval, decided in rationals and quadratic irrationals.
 
@@ -151,6 +152,7 @@ class LineEngine:
 
         Exactness: exact.
         """
+        assert isinstance(pieces, Polytopes)
         low, high = (exact_end(self.domain, pieces, index, side, wall_row) for side in (0, 1))
         scores = [tuple(rows[:, row]) for row in range(rows.shape[1])]
         labels = np.zeros(stage.n_choices, dtype=stage.label_dtype)

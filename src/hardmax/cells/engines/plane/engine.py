@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, in_range, row_of_child
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, in_range, row_of_child, shrunk
 from hardmax.cells.engines.exact.polytopes import nearest, rebuild, split, to_polytopes
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts
+from hardmax.cells.polytopes import Batch, Cut, Polytopes, domain_wall, joined_starts
 from hardmax.exact.rationals import fraction, rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
 from hardmax.networks.slices.coefficients import Guards
@@ -47,7 +47,7 @@ class Polygons(Polytopes):
         return cls(2, start, corners[:, :2], start, walls, error=corners[:, 2], corners=corners)
 
     @staticmethod
-    def join(batches: Sequence[Polytopes]) -> Polygons:
+    def join(batches: Sequence[Batch]) -> Polygons:
         """Several batches as one, in order."""
         start = joined_starts([batch.vertex_start for batch in batches])
         parts = [batch.corners for batch in batches if isinstance(batch, Polygons)]
@@ -87,7 +87,7 @@ class PlaneEngine(BatchEngine):
         return Polygons.of(np.array([0, 4]), self._root, walls)
 
     def _run(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
+        self, pieces: Batch, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
     ) -> tuple[Cut, int]:
         from hardmax.cells.engines.plane import _structures as layout
         from hardmax.cells.engines.plane._kernels import cut_polygons
@@ -121,7 +121,7 @@ class PlaneEngine(BatchEngine):
             all_doubtful.append(doubtful[:n_doubtful].copy())
             if not count_only and children:
                 parts.append(
-                    (parent[:children], labels[:children], start[: children + 1], corners[:used], walls[:used])
+                    shrunk((parent, labels, start, corners, walls), (children, children, children + 1, used, used))
                 )
             if status == _DONE:
                 break
@@ -145,7 +145,7 @@ class PlaneEngine(BatchEngine):
         return Cut(parent, labels, Polygons.of(start, corners, walls), joined, n_done), n_children
 
     def settle(
-        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
+        self, pieces: Batch, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
     ) -> tuple[NDArray[Any], Polygons]:
         """The children of one doubtful polygon, decided in rationals from its walls' exact equations."""
         exact = rebuild(pieces, index, wall_row)

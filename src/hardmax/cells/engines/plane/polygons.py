@@ -12,14 +12,16 @@ from math import frexp, ldexp
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.engines.space.engine import Solids
 from hardmax.cells.polytopes import Polytopes
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
 
 
-def in_order(pieces: Polytopes, inward: Callable[[int, int], ObjectArray] | None = None) -> Polytopes:
+def in_order(
+    pieces: Polytopes, errors: FloatArray | None = None, inward: Callable[[int, int], ObjectArray] | None = None
+) -> Polytopes:
     """The same polygons with corners and edges counter-clockwise and in step, and no incidence.
 
+    ``errors`` bounds those of vertices and of directions, (n_vertices, 2), where the two are known apart.
     ``inward(polygon, wall)`` gives the exact function (c, a) that vanishes on a wall and is positive inside;
     it is asked where floats leave it open which way round a polygon runs.
 
@@ -41,7 +43,10 @@ def in_order(pieces: Polytopes, inward: Callable[[int, int], ObjectArray] | None
 
     start = pieces.vertex_start
     corners, edges = walk(start, pieces.facet_start, pieces.incidence)
-    turn, is_certain = _turns(pieces, corners, is_guess=inward is None)
+    if errors is None:
+        both = np.zeros(len(pieces.vertices)) if pieces.error is None else pieces.error
+        errors = np.column_stack([both, both])
+    turn, is_certain = _turns(pieces, errors, corners, is_guess=inward is None)
     if inward is not None:
         for polygon in np.flatnonzero(~is_certain).tolist():
             first, second = (int(pieces.walls[edge]) for edge in edges[start[polygon] : start[polygon] + 2])
@@ -59,7 +64,9 @@ def in_order(pieces: Polytopes, inward: Callable[[int, int], ObjectArray] | None
     )
 
 
-def _turns(pieces: Polytopes, corners: IntArray, is_guess: bool) -> tuple[FloatArray, NDArray[np.bool_]]:
+def _turns(
+    pieces: Polytopes, errors: FloatArray, corners: IntArray, is_guess: bool
+) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Twice the area, signed, of polygons walked along ``corners``, and whether its sign is proved.
 
     Where a guess will do, in complexes of exactness "estimated", coefficients of the size of rounding errors are taken
@@ -70,14 +77,6 @@ def _turns(pieces: Polytopes, corners: IntArray, is_guess: bool) -> tuple[FloatA
     parts = [pieces.vertices] if pieces.directions is None else [pieces.vertices, pieces.directions]
     # powers of two, so that no area overflows
     scale = np.array([ldexp(1.0, -max(0, frexp(float(np.abs(part).max()))[1])) for part in parts])
-    errors = np.stack(_errors(pieces)[: len(parts)])
-    turn, is_certain = turns(pieces.vertex_start, corners, np.stack(parts), errors, scale, is_guess)
+    bounds = np.ascontiguousarray(errors[:, : len(parts)].T)
+    turn, is_certain = turns(pieces.vertex_start, corners, np.stack(parts), bounds, scale, is_guess)
     return turn, is_certain
-
-
-def _errors(pieces: Polytopes) -> tuple[FloatArray, FloatArray]:
-    """Bounds on the errors of vertices and of directions, (n_vertices,) each."""
-    if isinstance(pieces, Solids) and pieces.directions is not None:  # the two are known apart
-        return pieces.corners[:, 4], pieces.corners[:, 5]
-    both = np.zeros(len(pieces.vertices)) if pieces.error is None else pieces.error
-    return both, both

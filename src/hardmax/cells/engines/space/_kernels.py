@@ -12,7 +12,7 @@ not even compiled: exact proofs, and edges of polytopes of very many corners; su
 import numpy as np
 
 from hardmax.cells.engines.space._corner_kernels import dot_error, place_corner
-from hardmax.cells.engines.space._structures import NONE, ONE, Cut, mode_at, ones
+from hardmax.cells.engines.space._structures import NONE, ONE, UNWRITTEN, Cut, mode_at, ones
 from hardmax.cells.engines.space._vanishing_kernels import DOUBT, exact_sign, vanishes
 from hardmax.exact.compiling import borrowing, inner
 from hardmax.exact.rounding import SAFETY
@@ -338,7 +338,7 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
         shared.origins[at, 0], shared.origins[at, 1] = _edge(ids[i], ids[j]), cut.key
         if not _set_signs(solid, n + new, cut, shared, rows, mode, rare):
             return FAILED
-        shared.places[fresh.missing[m, 1]], shared.marks[at] = at, 0
+        shared.places[fresh.missing[m, 1]], shared.marks[at], shared.rows[at] = at, 0, UNWRITTEN
         shared.used[0] += 1
     for new in range(n, n + n_new):
         bits[word, new] |= own

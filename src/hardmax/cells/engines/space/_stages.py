@@ -33,6 +33,7 @@ from hardmax.cells.engines.space._structures import (
     ONE,
     RIVAL_BITS,
     START,
+    UNWRITTEN,
     Cut,
     Fresh,
     Group,
@@ -74,7 +75,7 @@ _counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes ar
 
 OPEN = -1  # a maximum that not one row wins on all of a polytope, as far as is known
 DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS, IN_DOUBT = 0, 1, 2, 3, 4
-CHILDREN, CORNERS, FACETS, DOUBTFUL = 0, 1, 2, 3  # what has been written
+CHILDREN, CORNERS, FACETS, POINTS, DOUBTFUL = 0, 1, 2, 3, 4  # what has been written; points: corners that differ
 MOST_KNOWN = 1 << 15  # corners of pieces in a row that are kept where there is room for one piece's
 
 
@@ -100,10 +101,8 @@ def _words(n, m):
 def _new_work(capacity, words, pieces, guards, dim):
     """All room that cutting pieces needs."""
     n_groups, n_rows = len(guards.table), guards.rows.shape[2]
-    n_all = max(64 * capacity, min(2 * len(pieces.corners), MOST_KNOWN))
-    n_words, n_numbers = (len(guards.relus) + 63) // 64, 0
-    for number in pieces.numbers:
-        n_numbers = max(n_numbers, np.int64(number) + 1)
+    n_all = max(64 * capacity, min(2 * len(pieces.numbers), MOST_KNOWN))
+    n_words = (len(guards.relus) + 63) // 64
     corners, lines = np.empty((n_all, pieces.corners.shape[1])), np.empty((n_all, dim + 4))
     ids, slots, sizes = _indices(3, capacity), _indices(3, 64 * words), _numbers(3, 2)
     ends, sides = _indices(2, 2 * capacity + 1), _indices(3, capacity + 1)
@@ -117,8 +116,8 @@ def _new_work(capacity, words, pieces, guards, dim):
         Solid(corners, ids[1], _words(words, capacity), lines, slots[1], sizes[1]),
         Solid(corners, ids[2], _words(words, capacity), lines, slots[2], sizes[2]),
         Shared(
-            _words(n_all, 2 * n_words), _numbers(n_all, 2), _indices(1, places)[0], _indices(1, n_numbers)[0],
-            _numbers(1, n_all)[0], np.zeros((1, 4), dtype=np.int64)[0],
+            _words(n_all, 2 * n_words), _numbers(n_all, 2), _indices(1, places)[0], _indices(1, len(pieces.corners))[0],
+            _numbers(1, n_all)[0], _indices(1, n_all)[0], np.zeros((1, 3), dtype=np.int64)[0],
         ),
         Cut(np.empty((3, dim + 1)), np.empty((capacity, 4)), _words(2, capacity), 0, 0),
         Fresh(
@@ -167,8 +166,9 @@ def _load_piece(pieces, piece, solid, shared):
         if not (at < used[0] and origins[at, 1] == -1 and origins[at, 0] == number):
             at = used[0]
             used[0] += 1
-            shared.numbered[number], origins[at, 0], origins[at, 1], shared.marks[at] = at, number, -1, 0
-            copy_row(solid.corners, at, pieces.corners, first + i, solid.corners.shape[1])
+            shared.numbered[number], origins[at, 0], origins[at, 1] = at, number, -1
+            shared.marks[at], shared.rows[at] = 0, UNWRITTEN
+            copy_row(solid.corners, at, pieces.corners, number, solid.corners.shape[1])
         solid.ids[i] = at
         for w in range(len(solid.bits)):
             solid.bits[w, i] = pieces.bits[first + i, w] if w < pieces.bits.shape[1] else NONE
@@ -526,23 +526,26 @@ def _split_by_maximum(group, work, depth, mode):
 
 
 @_jit
-def _write(output, done, parent, solid, n_forgotten, guards, pending):
-    """Write a finished child; returns whether there was room."""
-    child, used, facets = done[CHILDREN], done[CORNERS], done[FACETS]
-    n, n_slots, bits, lines, columns = solid.size[0], solid.size[1], solid.bits, solid.lines, output.corners.shape[1]
-    if child >= len(output.parents) or used + n > len(output.corners) or facets + n_slots > len(output.walls):
+def _write(output, done, parent, solid, rows, guards, pending):
+    """Write a finished child, and those of its corners that were not written yet; returns whether there was room."""
+    child, used, facets, known = done[CHILDREN], done[CORNERS], done[FACETS], done[POINTS]
+    n, n_slots, bits, lines = solid.size[0], solid.size[1], solid.bits, solid.lines
+    if child >= len(output.parents) or used + n > len(output.numbers) or facets + n_slots > len(output.walls):
+        return False
+    if known + n > len(output.corners):
         return False
     output.parents[child] = parent
     _write_labels(output.labels, child, guards, pending)
     for i in range(n):
-        at = solid.ids[i]
-        if len(output.numbers) > 0:
-            output.numbers[used + i] = n_forgotten + at
-        copy_row(output.corners, used + i, solid.corners, np.int64(at), columns)
-        if columns < solid.corners.shape[1]:  # the larger of both errors
-            output.corners[used + i, columns - 1] = max(solid.corners[at, columns - 1], solid.corners[at, columns])
+        at = np.int64(solid.ids[i])
+        if rows[at] == UNWRITTEN:
+            rows[at] = known
+            copy_row(output.corners, known, solid.corners, at, solid.corners.shape[1])
+            known += 1
+        output.numbers[used + i] = rows[at]
         for w in range(1, len(bits)):
             output.bits[used + i, w] = NONE
+    done[POINTS] = known
     kept, width = 0, output.lines.shape[1]
     for w in range(len(bits)):
         alive = NONE
@@ -610,7 +613,7 @@ def _cut_piece(piece, first, guards, work, output, done, count_only, mode, rare)
         if rare is not None:
             n_maxima = _still_open(table, solid, work, mode)
         if n_relus + n_maxima == 0:
-            if not count_only and not _write(output, done, piece, solid, work.shared.used[3], guards, pending):
+            if not count_only and not _write(output, done, piece, solid, work.shared.rows, guards, pending):
                 return OUTPUT_FULL
             done[CHILDREN] += 1
         elif count_only and mode.certified and n_relus == 1 and n_maxima == 0:
@@ -629,16 +632,16 @@ def _cut_piece(piece, first, guards, work, output, done, count_only, mode, rare)
 def _cut_polytopes(pieces, guards, output, marks, mode, room, rare):
     """Split the polytopes that wait by every choice of a stage.
 
-    Returns (children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL (call again
-    with fresh output; so after a limit of children), WORKSPACE_FULL or MORE_WORDS (call again with more), IN_DOUBT
-    (again with ``rare``). ``marks``: room for the doubtful pieces, and the range of those that wait, from whose end
-    other threads may take some. ``room``: the limit of children, whether they are only counted, corners that one
-    polytope may have, its facets in 64s, and whether pieces share corners. ``rare`` is None where every choice is a
-    ReLU and walls are in general position so far: the rest is then not even compiled.
+    Returns how much was written, and how many pieces are doubtful (``CHILDREN`` and on), and a status: DONE,
+    OUTPUT_FULL (call again with fresh output; so after a limit of children), WORKSPACE_FULL or MORE_WORDS (call again
+    with more), IN_DOUBT (again with ``rare``). ``marks``: room for the doubtful pieces, and the range of those that
+    wait, from whose end other threads may take some. ``room``: the limit of children, whether they are only counted,
+    corners that one polytope may have, its facets in 64s, and whether pieces share corners. ``rare`` is None where
+    every choice is a ReLU and walls are in general position so far: the rest is then not even compiled.
     """
     (limit, count_only, capacity, words, is_continuous), (doubtful, waiting) = room, marks
     work = _new_work(capacity, words, pieces, guards, mode.dim)
-    done, exact, used = np.zeros(4, dtype=np.int64), False, work.shared.used
+    done, exact, used = np.zeros(5, dtype=np.int64), False, work.shared.used
     piece = take_first(waiting)
     while piece >= 0:
         before, n_known = (done[CHILDREN], done[CORNERS], done[FACETS]), used[0]
@@ -651,7 +654,7 @@ def _cut_polytopes(pieces, guards, output, marks, mode, room, rare):
             done[CHILDREN], done[CORNERS], done[FACETS], used[0] = before[0], before[1], before[2], n_known
         is_crowded = status == NO_ROOM and n_known > 0
         if is_crowded or not is_continuous:
-            used[0], used[3] = 0, used[3] + used[0]
+            used[0] = 0
         if is_crowded:  # again, with all corners forgotten
             continue
         if status == FAILED and (rare is not None or not exact):  # exact proofs are for exact rows
@@ -661,9 +664,9 @@ def _cut_polytopes(pieces, guards, output, marks, mode, room, rare):
             if status < 0:
                 status = MORE_WORDS if status == NO_SLOT else WORKSPACE_FULL if status == NO_ROOM else IN_DOUBT
             put_back(waiting)
-            return done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], status
+            return done, status
         piece = take_first(waiting)
-    return done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], DONE
+    return done, DONE
 
 
 cut_polytopes = kernel(nogil=True, error_model="numpy")(_cut_polytopes)

@@ -14,6 +14,7 @@ from hardmax.exact.compiling import borrowing, copy_four
 
 ONE, NONE = np.uint64(1), np.uint64(0)
 RIVAL_BITS = 24
+UNWRITTEN = np.uint32(0xFFFFFFFF)
 START, SIZE, IS_RELU, COLUMN = 0, 1, 2, 3  # columns of the table of groups
 
 
@@ -51,7 +52,8 @@ class Shared(NamedTuple):
     places : where a corner with such an origin may be, to be found again from another polytope.
     numbered : the same for the numbers of the batch.
     marks : the last claim (``claim``) whose row is known to win at a corner.
-    used : how many corners, lines and claims there are, and how many corners were forgotten for lack of room.
+    rows : the row of the output that a corner was written to, or ``UNWRITTEN``.
+    used : how many corners, lines and claims there are.
     """
 
     signs: Any
@@ -59,6 +61,7 @@ class Shared(NamedTuple):
     places: Any
     numbered: Any
     marks: Any
+    rows: Any
     used: Any
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
-from math import comb, prod
-from typing import Any
+from math import comb
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, in_range, row_of_child
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, in_range, row_of_child, shrunk
 from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, split
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_bits, joined_starts, split_wall
+from hardmax.cells.polytopes import Batch, Cut, Polytopes, domain_wall, joined_bits, joined_starts, split_wall
 from hardmax.errors import DomainError, ParameterError
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
@@ -29,8 +28,9 @@ from hardmax.networks.slices.stages import Stage
 
 #: The most room for cutting one polytope, in bytes.
 _MOST_BYTES = 1 << 34
-#: Corners that one call of the kernel has room to write; where a child has many, it is called more often.
-_MOST_CORNERS = 1 << 22
+#: Bytes that one call of the kernel has room to write in; where children are large, it is called more often. So much
+#: the C library keeps (``enumeration._keep_memory``); new pages would take a third of the time.
+_MOST_ROOM = 31 << 20
 #: Children of a single piece that there is room for at once: where there is too little, all are cut again.
 _MOST_OF_ONE = 1 << 14
 
@@ -42,80 +42,103 @@ _MANY_CORNERS = 7
 
 
 @dataclass(eq=False)
-class Solids(Polytopes):
-    """Polytopes with what cutting needs: the errors of each corner, the line of each facet.
+class Solids(Batch):
+    """Polytopes that share corners, with what cutting needs: the errors of each corner, the line of each facet.
 
-    corners : (n_vertices, columns) p, on unbounded domains q, the error of p, and of q, and whether it is steady; where
-        they are cut no more, and not in a plane, one error, the larger.
+    numbers : (n_vertices,) which corner each vertex is; corners of different numbers may be the same point.
+    corners : (n_corners, columns) p, on unbounded domains q, the error of p, and of q, and whether it is steady.
     lines : (n_facets, dim + 3) constant and normal of a function that vanishes there, and bounds on the errors
         of the constant and of the normal's entries; none where they are cut no more.
-    numbers : (n_vertices,) corners of equal number are the same point, of whichever polytopes; None: no two are.
     """
 
-    corners: FloatArray = None  # type: ignore[assignment]
-    lines: FloatArray = None  # type: ignore[assignment]
-    numbers: NDArray[np.uint32] | None = None
-    of_vertices = (*Polytopes.of_vertices, "corners", "numbers")
-    of_facets = (*Polytopes.of_facets, "lines")
-
-    @classmethod
-    def of(
-        cls,
-        dim: int,
-        vertex_start: IntArray,
-        corners: FloatArray,
-        bits: NDArray[np.uint64],
-        facet_start: IntArray,
-        walls: IntArray,
-        lines: FloatArray,
-        numbers: NDArray[np.uint32] | None = None,
-    ) -> Solids:
-        """Polytopes from the kernel's arrays."""
-        is_unbounded = corners.shape[1] > dim + 1
-        errors = corners[:, 2 * dim : 2 * dim + 2] if is_unbounded else corners[:, dim:]
-        return cls(
-            dim,
-            vertex_start,
-            corners[:, :dim],
-            facet_start,
-            walls,
-            np.maximum(errors[:, 0], errors[:, 1]) if errors.shape[1] == 2 else errors[:, 0],
-            corners[:, dim : 2 * dim] if is_unbounded else None,
-            bits,
-            corners,
-            lines,
-            numbers,
-        )
+    dim: int
+    vertex_start: IntArray
+    numbers: NDArray[np.uint32]
+    facet_start: IntArray
+    walls: IntArray
+    incidence: NDArray[np.uint64]
+    corners: FloatArray
+    lines: FloatArray
+    of_vertices = ("numbers", "incidence")
+    of_facets = ("walls", "lines")
+    of_all = ("corners",)
 
     @property
-    def numbered(self) -> NDArray[np.uint32]:
-        """A number for each corner, whether or not some are known to be the same."""
-        return np.arange(len(self.corners), dtype=np.uint32) if self.numbers is None else self.numbers
+    def is_unbounded(self) -> bool:
+        return bool(self.corners.shape[1] > self.dim + 1)
+
+    @property
+    def vertices(self) -> FloatArray:
+        """The finite part of each vertex, (n_vertices, dim)."""
+        return self.corners[:, : self.dim][self.numbers]
+
+    @property
+    def directions(self) -> FloatArray | None:
+        """On unbounded domains, the part at infinity of each vertex."""
+        return self.corners[:, self.dim : 2 * self.dim][self.numbers] if self.is_unbounded else None
+
+    @property
+    def errors(self) -> FloatArray:
+        """Bounds on the errors of each vertex: of the finite part and, on unbounded domains, of that at infinity."""
+        first, n = (2 * self.dim, 2) if self.is_unbounded else (self.dim, 1)
+        return self.corners[:, first : first + n][self.numbers]
+
+    @property
+    def error(self) -> FloatArray:
+        """A bound on the error of each vertex."""
+        return np.asarray(self.errors.max(axis=1))
 
     @staticmethod
-    def join(batches: Sequence[Polytopes]) -> Solids:
+    def join(batches: Sequence[Batch]) -> Solids:
         """Several batches as one, in order."""
         solids = [batch for batch in batches if isinstance(batch, Solids)]
         assert len(solids) == len(batches)
         is_finished = any(len(batch.lines) < len(batch.walls) for batch in solids)
-        corners = [batch.corners for batch in solids]
-        columns = min(part.shape[1] for part in corners)
-        corners = [
-            part if part.shape[1] == columns else np.column_stack([part[:, : columns - 1], np.asarray(batch.error)])
-            for part, batch in zip(corners, solids, strict=True)
-        ]  # of finished ones some may have one error, and what was settled in rationals two
-        numbers = [] if is_finished else [batch.numbered for batch in solids]
-        firsts = np.cumsum([0, *(int(part.max(initial=0)) + 1 for part in numbers)], dtype=np.uint32)
-        return Solids.of(
+        tables = {id(batch.corners): batch.corners for batch in solids}
+        ends = np.cumsum([len(table) for table in tables.values()], dtype=np.uint32)
+        firsts = dict(zip(tables, ends - [len(table) for table in tables.values()], strict=True))
+        bits = joined_bits([batch.incidence for batch in solids])
+        assert bits is not None
+        return Solids(
             solids[0].dim,
             joined_starts([batch.vertex_start for batch in solids]),
-            np.concatenate(corners),
-            joined_bits([batch.incidence for batch in solids]),
+            np.concatenate([batch.numbers + firsts[id(batch.corners)] for batch in solids]).astype(np.uint32),
             joined_starts([batch.facet_start for batch in solids]),
             np.concatenate([batch.walls for batch in solids]),
+            bits,
+            np.concatenate(list(tables.values())),
             solids[0].lines[:0] if is_finished else np.concatenate([batch.lines for batch in solids]),
-            None if is_finished else np.concatenate([n + first for n, first in zip(numbers, firsts, strict=False)]),
         )
+
+    def plain(self) -> Polytopes:
+        return Polytopes(
+            self.dim,
+            self.vertex_start,
+            self.vertices,
+            self.facet_start,
+            self.walls,
+            self.error,
+            self.directions,
+            self.incidence,
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that it holds, by name, of corners only those that are used."""
+        is_used = np.zeros(len(self.corners), dtype=bool)
+        is_used[self.numbers] = True
+        numbers = (np.cumsum(is_used, dtype=np.uint32) - np.uint32(1))[self.numbers]
+        return {**super().arrays(), "numbers": numbers, "corners": self.corners[is_used]}
+
+    @classmethod
+    def of_arrays(cls, dim: int, arrays: dict[str, NDArray[Any]]) -> Self:
+        if "vertices" in arrays:  # written by an earlier version, where each vertex had a corner of its own
+            arrays = {
+                name: arrays[name] for name in (*cls.of_facets, "vertex_start", "facet_start", "incidence", "corners")
+            }
+            arrays["numbers"] = np.arange(len(arrays["corners"]), dtype=np.uint32)
+            if arrays["corners"].shape[1] == 2 * dim + 2:
+                arrays["corners"] = np.column_stack([arrays["corners"], np.zeros(len(arrays["corners"]))])
+        return cls(dim, **arrays)
 
 
 class SpaceEngine(BatchEngine):
@@ -163,10 +186,11 @@ class SpaceEngine(BatchEngine):
         else:
             corners[:, :dim] = np.where(sides, high, low)
             lines[::2, 0], lines[1::2, 0] = -low, high
-        return Solids.of(dim, np.array([0, 1 << dim]), corners, bits, np.array([0, 2 * dim]), walls, lines)
+        start, numbers = np.array([0, 1 << dim]), np.arange(1 << dim, dtype=np.uint32)
+        return Solids(dim, start, numbers, np.array([0, 2 * dim]), walls, bits, corners, lines)
 
     def settle(
-        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
+        self, pieces: Batch, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
     ) -> tuple[NDArray[Any], Solids]:
         """The children of one doubtful piece, decided in rationals from its walls' exact equations."""
         children = split(rebuild(pieces, index, wall_row), rows, stage)
@@ -187,18 +211,19 @@ class SpaceEngine(BatchEngine):
             lines[facet, : len(rounded)] = [number for number, _ in rounded]
             lines[facet, -2] = rounded[0][1]
             lines[facet, -1] = max((error for _, error in rounded[1:]), default=0.0)
-        return Solids.of(
+        return Solids(
             self.dim,
             np.cumsum([0, *(len(polytope.points) for polytope in polytopes)]),
-            corners,
-            incidence_words(polytopes),
+            np.arange(len(corners), dtype=np.uint32),
             np.cumsum([0, *(len(polytope.walls) for polytope in polytopes)]),
             np.array([wall for polytope in polytopes for wall in polytope.walls], dtype=np.int64),
+            incidence_words(polytopes),
+            corners,
             lines,
         )
 
     def _run(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
+        self, pieces: Batch, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
     ) -> tuple[Cut, int]:
         from hardmax.cells.engines.space._stages import cut_generic, cut_polytopes
 
@@ -212,9 +237,9 @@ class SpaceEngine(BatchEngine):
         while True:
             # read once: other threads may raise them meanwhile
             room, words = self._capacity, self._words
-            output = self._output(batch, stage, capacity, words)
+            output = self._output(pieces, stage, capacity, words)
             before = in_range(waiting)[0]
-            children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
+            written, status = (cut_polytopes if is_rare else cut_generic)(
                 batch,
                 stage_rows,
                 output,
@@ -223,15 +248,17 @@ class SpaceEngine(BatchEngine):
                 (limit - n_children, count_only, room, words, self.only_relus),
                 True if is_rare else None,
             )
+            children, used, facets, points, n_doubtful = written.tolist()
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
             if children and not count_only:
-                solids = Solids.of(
-                    self.dim, output.vertex_start[: children + 1], output.corners[:used], output.bits[:used],
-                    output.facet_start[: children + 1], output.walls[:facets], output.lines[:facets],
-                    None if stage.is_last else output.numbers[:used],
+                n_lines = 0 if stage.is_last else facets
+                shrunk(output, (children, children, children + 1, points, used, used, children + 1, facets, n_lines))
+                solids = Solids(
+                    self.dim, output.vertex_start, output.numbers, output.facet_start, output.walls, output.bits,
+                    output.corners, output.lines,
                 )  # fmt: skip
-                parts.append((output.parents[:children], output.labels[:children], solids))
+                parts.append((output.parents, output.labels, solids))
             if status == _DONE:
                 break
             position, end = in_range(waiting)
@@ -264,7 +291,7 @@ class SpaceEngine(BatchEngine):
 
         corners = _with_steady(pieces, guards.sources) if self._is_unbounded else pieces.corners
         batch = layout.Pieces(
-            pieces.vertex_start, corners, pieces.numbered, pieces.incidence, pieces.facet_start, pieces.walls,
+            pieces.vertex_start, corners, pieces.numbers, pieces.incidence, pieces.facet_start, pieces.walls,
             pieces.lines,
         )  # fmt: skip
         coordinates = 2 * self.dim if self._is_unbounded else self.dim
@@ -275,38 +302,42 @@ class SpaceEngine(BatchEngine):
     def _expected(self, pieces: Solids, stage: Stage, limit: int) -> tuple[int, int]:
         """Children to have room for at first, and at most."""
         n = len(pieces)
-        most = min(max(8, _MOST_CORNERS // _a_child(16, pieces.vertex_start)), limit + 1024)
+        most = min(max(8, _MOST_ROOM // self._n_bytes(pieces, stage)), limit + 1024)
         n_rows = stage.n_rows if n < _FEW_PIECES else 0  # few pieces are what the stage's first rows made of one
         children_of_one = sum(comb(n_rows, k) for k in range(self.dim + 1))
         spread = 1.5 * self._spread.get(int(stage.columns[0]), 10.0)
         return min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), min(64 * n, 4096), 1024), most), most
 
-    def _output(self, batch: Any, stage: Stage, capacity: int, words: int) -> Any:
+    def _output(self, pieces: Solids, stage: Stage, capacity: int, words: int) -> Any:
         """Room for so many children, with facets in so many words."""
         from hardmax.cells.engines.space import _structures as layout
 
-        columns = batch.corners.shape[1]
-        if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
-            columns = 2 * self.dim + 1
-        n_corners = capacity * _a_child(16, batch.vertex_start)
-        n_facets = capacity * _a_child(8, batch.facet_start)
-        corners, bits, lines, walls, starts, numbers, labels = _room_for(
-            ((n_corners, columns), np.float64),
-            ((n_corners, words), np.uint64),
-            ((0 if stage.is_last else n_facets, self.dim + 3), np.float64),
-            ((n_facets,), np.int64),
-            ((3, capacity + 1), np.int64),
-            ((0 if stage.is_last else n_corners,), np.uint32),
-            ((capacity, stage.n_choices), stage.label_dtype),
+        n_vertices, n_corners, n_facets = (capacity * each for each in self._of_a_child(pieces))
+        return layout.Output(
+            parents=np.empty(capacity, dtype=np.int64),
+            labels=np.empty((capacity, stage.n_choices), dtype=stage.label_dtype),
+            vertex_start=np.zeros(capacity + 1, dtype=np.int64),
+            corners=np.empty((n_corners, pieces.corners.shape[1])),
+            numbers=np.empty(n_vertices, dtype=np.uint32),
+            bits=np.empty((n_vertices, words), dtype=np.uint64),
+            facet_start=np.zeros(capacity + 1, dtype=np.int64),
+            walls=np.empty(n_facets, dtype=np.int64),
+            lines=np.empty((0 if stage.is_last else n_facets, self.dim + 3)),
         )
-        starts[:2, 0] = 0
-        return layout.Output(starts[2, :capacity], labels, starts[0], corners, numbers, bits, starts[1], walls, lines)
 
+    def _of_a_child(self, pieces: Solids) -> tuple[int, int, int]:
+        """Vertices, corners of its own and facets to have room for in a child: a quarter more than parents have."""
+        n = max(1, 4 * len(pieces))
+        n_vertices, n_facets = max(16, 5 * len(pieces.numbers) // n), max(8, 5 * len(pieces.walls) // n)
+        # where cells share corners there are about as many corners as cells
+        return n_vertices, 4 if self.only_relus else n_vertices // 2, n_facets
 
-def _a_child(least: int, start: IntArray) -> int:
-    """Corners, or facets, to have room for in a child: a quarter more than its parents have."""
-    n = len(start) - 1
-    return max(least, 5 * int(start[-1]) // max(1, 4 * n))
+    def _n_bytes(self, pieces: Solids, stage: Stage) -> int:
+        """How much memory the room for a child takes."""
+        n_vertices, n_corners, n_facets = self._of_a_child(pieces)
+        of_facets = n_facets * 8 * (1 if stage.is_last else self.dim + 4)
+        of_corners = n_corners * 8 * pieces.corners.shape[1] + n_vertices * (4 + 8 * self._words)
+        return int(of_corners + of_facets + 24 + stage.n_choices * np.dtype(stage.label_dtype).itemsize)
 
 
 @lru_cache
@@ -320,22 +351,13 @@ def _cube(dim: int) -> tuple[NDArray[Any], ...]:
     return sides, bits, domain_wall(axis, is_high), lines
 
 
-def _room_for(*arrays: tuple[tuple[int, ...], Any]) -> list[NDArray[Any]]:
-    """Arrays of these shapes and types in one block of memory, which is asked for, and given back, at once."""
-    ends = list(accumulate((prod(shape) * np.dtype(kind).itemsize for shape, kind in arrays), initial=0))
-    block = np.empty(ends[-1], dtype=np.uint8)
-    return [np.ndarray(shape, kind, block, end) for (shape, kind), end in zip(arrays, ends, strict=False)]
-
-
 def _with_steady(pieces: Solids, sources: tuple[IntArray, NDArray[np.bool_]] | None) -> FloatArray:
     """Corners with those p + M q marked where every row has slope zero along q: floats do not tell it from a small one.
 
     Rows are sums of the active ReLUs of the stage before and a constant. A corner is marked that lies on the walls of
     all of these, or was marked in that stage, when the ReLUs' own rows had slope zero.
     """
-    corners = pieces.corners
-    if corners.shape[1] == 2 * pieces.dim + 2:  # written by an earlier version
-        corners = np.column_stack([corners, np.zeros(len(corners))])
+    corners = pieces.corners.copy()  # other threads may look at these
     if sources is None:
         corners[:, -1] = 0.0
         return corners
@@ -344,7 +366,6 @@ def _with_steady(pieces: Solids, sources: tuple[IntArray, NDArray[np.bool_]] | N
     if n_active.min(initial=pieces.dim) >= pieces.dim:
         return corners
     n, bits = len(pieces), pieces.incidence
-    assert bits is not None
     facet, owner = _owned(n_active < pieces.dim, pieces.facet_start)
     places = np.full(int(columns.max(initial=0)) + 2, -1)
     places[columns] = np.arange(len(columns))
@@ -355,7 +376,7 @@ def _with_steady(pieces: Solids, sources: tuple[IntArray, NDArray[np.bool_]] | N
     held = np.zeros((n, bits.shape[1]), dtype=np.uint64)
     np.bitwise_or.at(held, (owner, slot >> 6), np.uint64(1) << (slot & 63).astype(np.uint64))
     corner, cell = _owned((n_active < pieces.dim) & (np.bincount(owner, minlength=n) == n_active), pieces.vertex_start)
-    corners[corner[(bits[corner] & held[cell] == held[cell]).all(axis=1)], -1] = 1.0
+    corners[pieces.numbers[corner[(bits[corner] & held[cell] == held[cell]).all(axis=1)]], -1] = 1.0
     return corners
 
 
