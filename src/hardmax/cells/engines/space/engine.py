@@ -70,23 +70,31 @@ class Solids(Batch):
     @property
     def vertices(self) -> FloatArray:
         """The finite part of each vertex, (n_vertices, dim)."""
-        return self.corners[:, : self.dim][self.numbers]
+        return self._of_vertices(self.corners[:, : self.dim])
 
     @property
     def directions(self) -> FloatArray | None:
         """On unbounded domains, the part at infinity of each vertex."""
-        return self.corners[:, self.dim : 2 * self.dim][self.numbers] if self.is_unbounded else None
+        return self._of_vertices(self.corners[:, self.dim : 2 * self.dim]) if self.is_unbounded else None
 
     @property
     def errors(self) -> FloatArray:
         """Bounds on the errors of each vertex: of the finite part and, on unbounded domains, of that at infinity."""
-        first, n = (2 * self.dim, 2) if self.is_unbounded else (self.dim, 1)
-        return self.corners[:, first : first + n][self.numbers]
+        return self._of_vertices(self._errors)
 
     @property
     def error(self) -> FloatArray:
         """A bound on the error of each vertex."""
-        return np.asarray(self.errors.max(axis=1))
+        return self._of_vertices(self._errors.max(axis=1))
+
+    @property
+    def _errors(self) -> FloatArray:
+        first, n = (2 * self.dim, 2) if self.is_unbounded else (self.dim, 1)
+        return self.corners[:, first : first + n]
+
+    def _of_vertices(self, of_corners: FloatArray) -> FloatArray:
+        """What there is of each vertex's corner."""
+        return np.ascontiguousarray(of_corners).take(self.numbers, axis=0)
 
     @staticmethod
     def join(batches: Sequence[Batch]) -> Solids:
