@@ -78,7 +78,7 @@ class CellComplex:
         pieces = joined.plain()
         if self.dim == 2 and pieces.incidence is not None:
             errors = joined.errors if isinstance(joined, Solids) else None
-            pieces = in_order(pieces, errors, None if self.exactness is Exactness.ESTIMATED else self._inward)
+            pieces = in_order(pieces, None if self.exactness is Exactness.ESTIMATED else self._inward, errors)
         self._parts = []
         freeze_fields(pieces)
         return pieces

@@ -17,13 +17,13 @@ from hardmax.exactness import FloatArray, IntArray, ObjectArray
 
 
 def in_order(
-    pieces: Polytopes, errors: FloatArray | None = None, inward: Callable[[int, int], ObjectArray] | None = None
+    pieces: Polytopes, inward: Callable[[int, int], ObjectArray] | None = None, errors: FloatArray | None = None
 ) -> Polytopes:
     """The same polygons with corners and edges counter-clockwise and in step, and no incidence.
 
-    ``errors`` bounds those of vertices and of directions, (n_vertices, 2), where the two are known apart.
     ``inward(polygon, wall)`` gives the exact function (c, a) that vanishes on a wall and is positive inside;
     it is asked where floats leave it open which way round a polygon runs.
+    ``errors`` bounds those of vertices and of directions, (n_vertices, 2), where the two are known apart.
 
     Examples
     --------
